@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
 from companion.errors import CompanionError
@@ -92,6 +91,8 @@ def load_claims(path: Path) -> ClaimsFile:
     Raises:
         CompanionError: with file and line, for what is not YAML, not of the schema, or an id used twice.
     """
+    import jsonschema  # here, not above: a second that importing a method should not cost
+
     try:
         text = path.read_text(encoding="utf-8")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -121,7 +122,7 @@ def load_claims(path: Path) -> ClaimsFile:
     return ClaimsFile(path, data["paper"], claims)
 
 
-def _explain(error: jsonschema.ValidationError) -> str:
+def _explain(error: Any) -> str:
     if error.validator == "not":
         return "an untested claim is checked nowhere: remove checked_in, or change expect"
     return error.message[:300]

@@ -67,11 +67,11 @@ def read_source(notebook: Notebook) -> NotebookNode:
 
 
 def fingerprint(notebook: Notebook) -> str:
-    """Hash all that a notebook's results depend on: its text, the method, the claims, the library, the pins."""
+    """Hash all that a notebook's results depend on: its text, its chapter's other files, the library, the pins."""
     root, folder = notebook.chapter.root, notebook.chapter.folder
     files = [notebook.source, folder / "method.py", folder / "claims.yml", root / "requirements.lock"]
-    library = Path(__file__).parent
-    files += sorted(path for path in library.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    for place in (folder / "data", Path(__file__).parent):
+        files += sorted(path for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     digest = hashlib.sha256()
     for path in files:
         digest.update(str(path.name).encode() + b"\0")

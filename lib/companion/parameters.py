@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jupytext
-
 from companion.errors import CompanionError, nearest
 
 PRESET_NAMES = ("quick", "full", "gpu")
@@ -97,6 +95,8 @@ def read_signature(path: Path, label: str) -> Signature:
         CompanionError: naming the file, if it cannot be parsed, has no single cell tagged ``parameters``, or its
             parameters or ``PRESETS`` are not plain literals.
     """
+    import jupytext  # here, not above: importing it takes seconds that a notebook's kernel need not spend
+
     try:
         cells = [c for c in jupytext.read(path, fmt="py:percent").cells if c.cell_type == "code"]
     except (OSError, UnicodeDecodeError) as error:

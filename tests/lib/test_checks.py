@@ -4,14 +4,15 @@ import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from companion import CompanionError, claim, start
 from companion.checks import Check, judge
 from companion.claims import Claim, ClaimsFile
 from companion.records import comparable
 from companion.run import ClaimsFailed, Run
 from companion.show import text_html, verdict_html
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def make_check(expect="holds", claim_id="a", says="$x$") -> Check:

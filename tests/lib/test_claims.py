@@ -1,6 +1,7 @@
 """claims.yml is read strictly, and every refusal names the file and the line."""
 
 import pytest
+
 from companion.claims import load_claims
 from companion.errors import CompanionError
 

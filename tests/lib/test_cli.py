@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 import torch
+
 from companion.records import read_outputs
 
 

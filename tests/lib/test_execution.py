@@ -9,6 +9,7 @@ import time
 
 import nbformat
 import pytest
+
 from companion.build import build_book, execute_stale, select
 from companion.errors import CompanionError
 from companion.execution import is_fresh, read_source, refuse_to_lose_edits, sync

@@ -6,9 +6,10 @@ import tomllib
 import jupytext
 import pytest
 import yaml
-from companion.project import chapters, find_root
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from companion.project import chapters, find_root
 
 ROOT = find_root()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

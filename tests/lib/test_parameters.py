@@ -1,6 +1,7 @@
 """Parameters are checked against the notebook's own cells before anything runs."""
 
 import pytest
+
 from companion.errors import CompanionError
 from companion.parameters import read_signature
 
