@@ -30,6 +30,11 @@ def emit(mime: str, record: dict[str, Any], box: str, text: str) -> None:
         print(text)
 
 
+def number_html(entry: dict[str, Any]) -> str:
+    """A recorded value with its unit and interval, escaped."""
+    return html.escape(f"{number(entry['value'], entry['unit'])} {interval_text(entry['interval'])}".rstrip())
+
+
 def number(value: Any, unit: str = "") -> str:
     """Format a recorded number with four significant digits: ``1.234``, ``2.5e-09``, ``inf``."""
     value = decode_number(value)
@@ -62,15 +67,20 @@ def accepted_text(measurement: dict[str, Any]) -> str:
     return text
 
 
+_MARKUP = re.compile(r"`(?P<code>[^`]+)`|(?<!\\)\$(?P<maths>[^$]+)(?<!\\)\$|\*(?P<emphasis>[^*\s][^*]*)\*")
+
+
 def text_html(text: str) -> str:
-    """Escape text and hand its ``$maths$`` to MathJax."""
-    parts = re.split(r"(?<!\\)\$([^$]+)(?<!\\)\$", text)
-    return "".join(
-        html.escape(part)
-        if index % 2 == 0
-        else rf'<span class="math notranslate nohighlight">\({html.escape(part)}\)</span>'
-        for index, part in enumerate(parts)
-    )
+    """Escape text; keep its `code` and *emphasis*, and hand its ``$maths$`` to MathJax."""
+
+    def render(match: re.Match[str]) -> str:
+        content = match[match.lastgroup]
+        if match.lastgroup == "maths":
+            return rf'<span class="math notranslate nohighlight">\({content}\)</span>'
+        tag = "code" if match.lastgroup == "code" else "em"
+        return f"<{tag}>{content}</{tag}>"
+
+    return _MARKUP.sub(render, html.escape(text))
 
 
 def badge_html(verdict: str) -> str:
@@ -89,17 +99,15 @@ def measurements_html(record: dict[str, Any]) -> str:
         fate = "rejected" if control["rejected"] else "ACCEPTED"
         cells = [
             text_html(m["name"]) + (" <em>(beyond the limit)</em>" if m["beyond"] else ""),
-            f"{mark} {number(m['value'], m['unit'])} {interval_text(m['interval'])}",
+            f"{mark} {number_html(m)}",
             accepted_text(m),
-            f"{number(control['value'], m['unit'])} {interval_text(control['interval'])} {fate}: "
-            + text_html(control["broken"]),
+            f"{number_html({**control, 'unit': m['unit']})} {fate}: {text_html(control['broken'])}",
         ]
         rows.append("<tr>" + "".join(f'<td style="text-align:left">{cell}</td>' for cell in cells) + "</tr>")
     for note in record["notes"]:
-        value = f"{number(note['value'], note['unit'])} {interval_text(note['interval'])}"
         rows.append(
             f'<tr><td style="text-align:left">{text_html(note["name"])}</td>'
-            f'<td style="text-align:left">{value}</td><td></td><td></td></tr>'
+            f'<td style="text-align:left">{number_html(note)}</td><td></td><td></td></tr>'
         )
     head = "".join(
         f'<th style="text-align:left">{t}</th>' for t in ("measured", "value", "accepted", "negative control")
@@ -141,8 +149,7 @@ def verdict_text(record: dict[str, Any], claim: Claim) -> str:
 
 def report_html(record: dict[str, Any]) -> str:
     """One reported number."""
-    value = f"{number(record['value'], record['unit'])} {interval_text(record['interval'])}"
-    return f'<p class="companion-report">{text_html(record["name"])}: <strong>{value}</strong></p>'
+    return f'<p class="companion-report">{text_html(record["name"])}: <strong>{number_html(record)}</strong></p>'
 
 
 def report_text(record: dict[str, Any]) -> str:

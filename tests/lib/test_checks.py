@@ -12,7 +12,7 @@ from companion.checks import Check, judge
 from companion.claims import Claim, ClaimsFile
 from companion.records import comparable
 from companion.run import ClaimsFailed, Run
-from companion.show import text_html, verdict_html
+from companion.show import report_html, text_html, verdict_html
 
 
 def make_check(expect="holds", claim_id="a", says="$x$") -> Check:
@@ -133,7 +133,9 @@ def test_records_are_strict_json_and_text_is_escaped():
     page = verdict_html(record, check.claim)
     assert "<script" not in page
     assert r"\(a&lt;b\)" in page
-    assert text_html("5$ and 6") == "5$ and 6"
+    assert text_html("5$ and 6 * 7") == "5$ and 6 * 7"
+    assert text_html("`a*b*c` is *so*") == "<code>a*b*c</code> is <em>so</em>"
+    assert "<b" not in report_html({"name": "x", "value": 1.0, "unit": "<b>m</b>", "interval": None})
 
 
 def test_comparable_leaves_out_time_only():
