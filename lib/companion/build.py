@@ -107,16 +107,18 @@ def build_book(root: Path, names: tuple[str, ...] | list[str] = (), jobs: int = 
     output = root / "_build" / ("part" if names else "book")
     output.mkdir(parents=True, exist_ok=True)
     with FileLock(output / ".lock"):
-        command = [sys.executable, "-m", "jupyter_book.cli.main", "build", ".", "-W", "--keep-going", "-q"]
+        command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
+        command += ["build", ".", "-W", "--keep-going", "-q"]
         command += ["--path-output", str(output)]
         if names:
             command += ["--toc", str(partial_toc(root, {chapter.name for chapter in chosen}, output))]
         result = subprocess.run(command, cwd=root, capture_output=True, text=True)
-        if result.returncode:
+        page = output / "_build" / "html" / "index.html"
+        if result.returncode or not page.is_file():
             # Sphinx would not repeat its warnings for pages that it keeps
             shutil.rmtree(output / "_build" / ".doctrees", ignore_errors=True)
             raise CompanionError(f"the book was not built:\n{result.stdout[-8000:]}\n{result.stderr[-8000:]}")
-    return output / "_build" / "html" / "index.html"
+    return page
 
 
 def partial_toc(root: Path, names: set[str], folder: Path) -> Path:

@@ -17,6 +17,10 @@ from companion.errors import CompanionError, nearest
 PRESET_NAMES = ("quick", "full", "gpu")
 COMMON = {"preset": "quick", "seed": 0, "device": "auto"}
 DEVICES = ("auto", "cpu", "cuda")
+RESERVED = frozenset(
+    "chapter notebook sizes declared verdicts problems rng torch_generator declared_claim finish".split()
+)
+"""Names that a run uses itself."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ def validate_presets(presets: Mapping[str, Mapping[str, Any]], names: set[str], 
     Raises:
         CompanionError: naming ``where`` and what differs.
     """
+    if taken := names & RESERVED:
+        raise CompanionError(f"{where}: a parameter cannot be called {', '.join(sorted(taken))}; a run uses that name")
     if not presets:
         return
     if set(presets) != set(PRESET_NAMES):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from companion import CompanionError, claim, start
 from companion.checks import Check, judge
 from companion.claims import Claim, ClaimsFile
+from companion.parameters import RESERVED
 from companion.records import comparable
 from companion.run import ClaimsFailed, Run
 from companion.show import report_html, text_html, verdict_html
@@ -159,6 +160,11 @@ def test_start_resolves_sizes_and_gives_independent_streams(checkout, monkeypatc
         claim("two-is-tow")
     with pytest.raises(CompanionError, match="untested"):
         claim("at-scale")
+
+
+def test_every_name_of_a_run_is_reserved():
+    names = {name for name in dir(make_check().run) if not name.startswith("_")}
+    assert names - RESERVED == {"preset", "seed", "device"}
 
 
 @pytest.mark.parametrize(

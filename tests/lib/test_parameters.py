@@ -65,6 +65,7 @@ def test_gpu_without_a_gpu(checkout):
         ('"gpu": {', '"gpus": {', "PRESETS must have the keys"),
         ("seed = 0\n", "", "lacks seed"),
         ("size = None", "size = = 2", "invalid syntax"),
+        ("seed = 0\n", "seed = 0\nfinish = None\n", "cannot be called finish"),
     ],
 )
 def test_refuses_a_notebook_that_cannot_be_checked(checkout, old, new, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,21 @@ def signature(chapter: Chapter) -> str:
     folder = chapter.folder
     files = [folder / "claims.yml", folder / "index.md", folder / "method.py"]
     files += [notebook.product for notebook in chapter.notebooks]
-    files += sorted((chapter.root / "results" / chapter.name).glob("*.json"))
-    states = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files if path.is_file()]
+    files += (chapter.root / "results" / chapter.name).glob("*.json")
+    return _states(files)
+
+
+def _states(files: Iterable[Path]) -> str:
+    states = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(files) if path.is_file()]
     return hashlib.sha256(repr(states).encode()).hexdigest()
 
 
 def outdated(app: Any, env: Any, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
     """Sphinx asks which pages to read again beside those whose own text changed."""
+    style = _states(path for name in app.config.html_static_path for path in (Path(app.confdir) / name).rglob("*"))
+    before, env.companion_style = getattr(env, "companion_style", style), style
+    if style != before:
+        return list(env.found_docs)  # or Sphinx, with no page to write, would keep the old styles and scripts
     found = chapters_in_book(env)
     now = {chapter.name: signature(chapter) for chapter in found} | {_ALL: _names(found)}
     return [
