@@ -17,9 +17,8 @@ from companion.errors import CompanionError, nearest
 PRESET_NAMES = ("quick", "full", "gpu")
 COMMON = {"preset": "quick", "seed": 0, "device": "auto"}
 DEVICES = ("auto", "cpu", "cuda")
-RESERVED = frozenset(
-    "chapter notebook sizes declared verdicts problems rng torch_generator declared_claim finish".split()
-)
+RESERVED = {"chapter", "notebook", "sizes", "declared", "verdicts", "problems"}
+RESERVED |= {"rng", "torch_generator", "declared_claim", "finish"}
 """Names that a run uses itself."""
 
 
