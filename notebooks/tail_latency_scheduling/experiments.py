@@ -101,8 +101,8 @@ def reduction(ours, theirs, rng):
 #
 # The 99th percentile of UniBoost with $\gamma=0.1$/s below that of SRPT with perfect lengths. The control is
 # $\gamma=0.001$/s, which is almost least known work first. The paper's figures are "up to 35-50 %" (TTLT) and 34-47 %
-# (TTFT). Judged are the loads with scales below 1. At lighter ones the reduction is as large, but the slowest 1 % come
-# from so few bursts that its interval reaches zero or nearly so. We report it beside.
+# (TTFT). At loads with scales of 1 and more the reduction is as large, but the slowest 1 % come from so few bursts that
+# its interval reaches zero or nearly so: those loads lie beyond the limit of what one hour can show.
 
 # %%
 check, best = claim("azure-p99"), {}
@@ -113,12 +113,9 @@ for scale in run.code_scales:
         rng = run.rng(f"blocks {metric} {scale}")
         (gain, interval), (gain_wrong, _) = reduction(a, b, rng), reduction(c, b, rng)
         best.setdefault(metric, []).append((gain, gain_wrong))
-        if scale < 1:
-            check.that(f"P99 {metric.upper()} below SRPT's, scale {scale}", gain, within=(0.25, None),
-                       interval=interval, interval_within=(0, None), control=gain_wrong,
-                       broken="gamma = 0.001 / s")  # fmt: skip
-        else:
-            check.note(f"P99 {metric.upper()} below SRPT's, scale {scale}", gain, interval=interval)
+        check.that(f"P99 {metric.upper()} below SRPT's, scale {scale}", gain, within=(0.25, None), interval=interval,
+                   interval_within=(0, None), control=gain_wrong, broken="gamma = 0.001 / s",
+                   beyond=scale >= 1)  # fmt: skip
     check.note(f"busy share of the server, scale {scale}", theirs.utilisation)
 for metric, paper in (("ttlt", 0.35), ("ttft", 0.34)):
     gain, gain_wrong = np.max(best[metric], axis=0)
@@ -150,7 +147,7 @@ for scale in (0.85, 1.0, 1.15):
     base = served("code", scale, "FCFS").ttlt
     ratio = {(g, q): np.quantile(served("code", scale, g).ttlt, q) / np.quantile(base, q)
              for g in (GAMMA, LAS_LIKE, 10.0) for q in (0.5, 0.99)}  # fmt: skip
-    check.that(f"P99 TTLT over that of FCFS, scale {scale}", ratio[GAMMA, 0.99], within=(0.9, 1.1),
+    check.that(f"P99 TTLT over that of FCFS, scale {scale}", ratio[GAMMA, 0.99], within=(None, 1.05),
                control=ratio[LAS_LIKE, 0.99], broken="gamma = 0.001 / s")  # fmt: skip
     check.that(f"median TTLT over that of FCFS, scale {scale}", ratio[GAMMA, 0.5], within=(None, 0.6),
                control=ratio[10.0, 0.5], broken="gamma = 10 / s")  # fmt: skip
@@ -236,7 +233,7 @@ gains = {scale: reduction(*(served("conv", scale, policy).ttlt for policy in (GA
 check.that("P99 TTLT below SRPT's, overload", gains[heavy][0], within=(0.25, None), interval=gains[heavy][1],
            interval_within=(0, None),
            control=1 - tail[heavy, LAS_LIKE] / tail[heavy, "SRPT"], broken="gamma = 0.001 / s")  # fmt: skip
-check.that("P99 TTLT over that of FCFS, overload", tail[heavy, GAMMA] / tail[heavy, "FCFS"], within=(0.9, 1.1),
+check.that("P99 TTLT over that of FCFS, overload", tail[heavy, GAMMA] / tail[heavy, "FCFS"], within=(None, 1.05),
            control=tail[heavy, LAS_LIKE] / tail[heavy, "FCFS"], broken="gamma = 0.001 / s")  # fmt: skip
 check.that("P99 TTLT below SRPT's, at the edge of saturation", gains[edge][0], interval=gains[edge][1],
            within=(0, None), control=1 - tail[edge, LAS_LIKE] / tail[edge, "SRPT"], broken="gamma = 0.001 / s",
