@@ -1,16 +1,17 @@
 # %% [markdown]
 # # Method
 #
-# A small **draft** $q$ proposes tokens; the large **target** $p$ checks several of them in one pass. A proposed token $v$
-# is kept with probability $\min(1, p_v/q_v)$, so a position is accepted with probability
+# A small **draft** $q$ proposes tokens; the large **target** $p$ checks several of them in one pass. A proposed token
+# $v$ is kept with probability $\min(1, p_v/q_v)$, so a position is accepted with probability
 #
 # $$\alpha(p, q) = \sum_v q_v \min\!\Big(1, \frac{p_v}{q_v}\Big) = \sum_v \min(p_v, q_v) = 1 - \mathrm{TV}(p, q).$$
 #
-# Drafts are usually trained with $\mathrm{KL}(p\,\|\,q)$, which has the same optimum $q = p$. A small draft never gets there,
-# and on the way the two disagree. LK losses {cite}`samarin2026lk` train on $\alpha$ itself. This page derives them,
-# implements them, and adds the two drafts and the sampler that the experiments need.
+# Drafts are usually trained with $\mathrm{KL}(p\,\|\,q)$, which has the same optimum $q = p$. A small draft never
+# gets there, and on the way the two disagree. LK losses {cite}`samarin2026lk` train on $\alpha$ itself. This page
+# derives them, implements them, and adds the two drafts and the sampler that the experiments need.
 #
-# Symbols: $z$ draft logits, $q = \mathrm{softmax}(z)$, $V$ vocabulary, $K$ draft positions, "..." any leading dimensions.
+# Symbols: $z$ draft logits, $q = \mathrm{softmax}(z)$, $V$ vocabulary, $K$ draft positions, "..." any leading
+# dimensions.
 
 # %% tags=["parameters"]
 preset = "quick"
@@ -33,9 +34,9 @@ from companion.training import History, train
 # %% [markdown]
 # ## From logits to the overlap
 #
-# Everything starts from log-probabilities in float32 (float64 stays). A draft may know only a part $S$ of the vocabulary,
-# as in EAGLE-3 {cite}`li2025eagle3`. Then $q$ lives on $S$, while $p$ keeps its whole normalisation: mass outside $S$ is never
-# accepted, so $\alpha = \sum_{v \in S} \min(p_v, q_v) \le \sum_{v \in S} p_v$.
+# Everything starts from log-probabilities in float32 (float64 stays). A draft may know only a part $S$ of the
+# vocabulary, as in EAGLE-3 {cite}`li2025eagle3`. Then $q$ lives on $S$, while $p$ keeps its whole normalisation: mass
+# outside $S$ is never accepted, so $\alpha = \sum_{v \in S} \min(p_v, q_v) \le \sum_{v \in S} p_v$.
 
 
 # %%
@@ -44,7 +45,7 @@ def log_probabilities(
 ) -> tuple[Tensor, Tensor]:
     """log p restricted to the draft's tokens, without renormalising, and log q; both (..., S), S = V by default.
 
-    p_logits (..., V): no gradient flows into it. q_logits (..., S). draft_vocab (S,): which target tokens the draft knows.
+    p_logits (..., V), held constant; q_logits (..., S). draft_vocab (S,): which of the target's tokens the draft knows.
     Temperature 0 is greedy: one-hot distributions at the largest logit.
     Raises ValueError if the shapes don't match, for logits that aren't floats, or for a negative temperature.
     """
@@ -94,7 +95,8 @@ def acceptance_rate(
 # $$\frac{\partial\,\mathrm{TV}}{\partial z_v} = -q_v (a_v - Q_a), \qquad
 #   \|\nabla \mathrm{TV}\|_1 = 2 Q_a (1 - Q_a) \le 2\alpha .$$
 #
-# The last step uses $Q_a = \sum_v a_v q_v \le \sum_v \min(p_v, q_v)$. So TV's gradient vanishes exactly where the draft is bad.
+# The last step uses $Q_a = \sum_v a_v q_v \le \sum_v \min(p_v, q_v)$. So TV's gradient vanishes exactly where the
+# draft is bad.
 
 
 # %%
@@ -124,8 +126,9 @@ def tv_loss(p_logits: Tensor, q_logits: Tensor, reduction: str = "mean", draft_v
 # $$L_\alpha = -\log \alpha, \qquad \nabla L_\alpha = \frac{\nabla \mathrm{TV}}{\alpha}, \qquad
 #   \|\nabla L_\alpha\|_1 = 2\,\frac{Q_a}{\alpha}\,(1 - Q_a).$$
 #
-# In the log domain, $\log\alpha = \operatorname{logsumexp}_v \min(\log p_v, \log q_v)$ needs no clamp: its gradient stays exact
-# for an overlap of $10^{-30}$ or $10^{-300}$. If nothing overlaps at all, the position counts 0, as in the authors' code.
+# In the log domain, $\log\alpha = \operatorname{logsumexp}_v \min(\log p_v, \log q_v)$ needs no clamp: its gradient
+# stays exact for an overlap of $10^{-30}$ or $10^{-300}$. If nothing overlaps at all, the position counts 0, as in
+# the authors' code.
 
 # %%
 NO_OVERLAP = -1e4  # a log-probability that only masked tokens (logit -inf) go below
@@ -141,13 +144,14 @@ def lk_alpha_loss(
 
 
 # %% [markdown]
-# **LK$_\lambda$** starts as KL and ends as TV. The weight falls as the mean acceptance $\bar\alpha$ of the batch rises, and the
-# stop-gradient $\mathrm{sg}$ keeps the draft from gaining by moving the weight:
+# **LK$_\lambda$** starts as KL and ends as TV. The weight falls as the mean acceptance $\bar\alpha$ of the batch
+# rises, and the stop-gradient $\mathrm{sg}$ keeps the draft from gaining by moving the weight:
 #
-# $$L_\lambda = \lambda\,\mathrm{KL} + (1 - \lambda)\,\mathrm{TV}, \qquad \lambda = \exp(-\eta\,\mathrm{sg}[\bar\alpha]).$$
+# $$L_\lambda = \lambda\,\mathrm{KL} + (1 - \lambda)\,\mathrm{TV}, \qquad
+#   \lambda = \exp(-\eta\,\mathrm{sg}[\bar\alpha]).$$
 #
-# $\eta = 0$ is KL, $\eta = \infty$ is TV. The authors' cards use $\eta = 3$ (MLP speculator) and $10$ (MEDUSA). Each head has
-# its own $\bar\alpha$: `group_dims` says how many leading dimensions are heads, not batch.
+# $\eta = 0$ is KL, $\eta = \infty$ is TV. The authors' cards use $\eta = 3$ (MLP speculator) and $10$ (MEDUSA). Each
+# head has its own $\bar\alpha$: `group_dims` says how many leading dimensions are heads, not batch.
 
 
 # %%
@@ -161,7 +165,7 @@ def lk_lambda_loss(
 ) -> Tensor:
     r"""$\lambda\,\mathrm{KL} + (1 - \lambda)\,\mathrm{TV}$ with $\lambda = \exp(-\eta\,\mathrm{sg}[\bar\alpha])$.
 
-    As `kl_loss`; $\bar\alpha$ is a mean over all positions but the first `group_dims` dimensions. ValueError if eta < 0.
+    As `kl_loss`; $\bar\alpha$ is the mean over all but the first `group_dims` dimensions. ValueError if eta < 0.
     """
     if not eta >= 0:
         raise ValueError(f"eta={eta}: must be at least 0")
@@ -216,12 +220,25 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 }
 
 # %% [markdown]
+# A draft that knows nothing against a peaked target: the losses and the lengths of their gradients.
+
+# %%
+if __name__ == "__main__":
+    p_logits = torch.full((1000,), -math.inf)
+    p_logits[:8] = torch.as_tensor(np.random.default_rng(seed).normal(size=8))
+    z = torch.zeros(1000, requires_grad=True)
+    for name, loss in LOSSES.items():
+        value = loss(p_logits, z)
+        (gradient,) = torch.autograd.grad(value, z)
+        print(f"{name:20} {float(value.detach()):8.4f}   gradient {float(gradient.abs().sum()):.4f}")
+
+# %% [markdown]
 # ## One pass, one buffer
 #
-# Autograd would keep half a dozen tensors of the logits' size. The gradients above are closed forms in $p$ and $q$, so the
-# forward pass can finish the work: both LK losses have $\nabla L = \kappa\,(q - p) + \omega\,q\,(Q_a - a)$ with
-# $(\kappa, \omega) = (0, 1/\alpha)$ for $L_\alpha$ and $(\lambda, 1 - \lambda)$ for $L_\lambda$. Rows are taken in pieces that
-# stay in the processor's cache. Only the finished gradient is kept.
+# Autograd would keep half a dozen tensors of the logits' size. The gradients above are closed forms in $p$ and $q$,
+# so the forward pass can finish the work: both LK losses have $\nabla L = \kappa\,(q - p) + \omega\,q\,(Q_a - a)$
+# with $(\kappa, \omega) = (0, 1/\alpha)$ for $L_\alpha$ and $(\lambda, 1 - \lambda)$ for $L_\lambda$. Rows are taken
+# in pieces that stay in the processor's cache. Only the finished gradient is kept.
 
 
 # %%
@@ -279,13 +296,14 @@ def fused_lk_loss(p_logits: Tensor, q_logits: Tensor, eta: float | None = 3.0) -
 # %% [markdown]
 # ## Several heads, and what acceptance buys
 #
-# A call of the target keeps drafted tokens up to the first rejection and adds one of its own. With acceptance $\alpha_k$ after
-# the accepted prefix, a call yields on average $\tau = 1 + \sum_{k=1}^{K} \mathbb{E}\prod_{j \le k} \alpha_j$ tokens.
-# The product belongs inside the expectation: acceptances along one prefix are dependent.
+# A call of the target keeps drafted tokens up to the first rejection and adds one of its own. With acceptance
+# $\alpha_k$ after the accepted prefix, a call yields on average $\tau = 1 + \sum_{k=1}^{K} \mathbb{E}\prod_{j \le k}
+# \alpha_j$ tokens. The product belongs inside the expectation: acceptances along one prefix are dependent.
 #
-# The prefixes are those that *were accepted*, not all that the target writes. Both agree in one exact identity: along the
-# target's own tokens $x_j \sim p_j$, weight step $k$ by $\prod_{j<k} r_j$, $r_j = \min(1, q_j(x_j)/p_j(x_j))$. Since
-# $p_j r_j = \min(p_j, q_j)$, this is the law of accepted prefixes, so $\tau = 1 + \sum_k \mathbb{E}\big[\prod_{j<k} r_j\,\alpha_k\big]$.
+# The prefixes are those that *were accepted*, not all that the target writes. Both agree in one exact identity: along
+# the target's own tokens $x_j \sim p_j$, weight step $k$ by $\prod_{j<k} r_j$, $r_j = \min(1, q_j(x_j)/p_j(x_j))$.
+# Since $p_j r_j = \min(p_j, q_j)$, this is the law of accepted prefixes, so $\tau = 1 + \sum_k
+# \mathbb{E}\big[\prod_{j<k} r_j\,\alpha_k\big]$.
 
 
 # %%
@@ -320,11 +338,13 @@ def multi_head_loss(
 # %% [markdown]
 # ## Two drafts
 #
-# The target has read $x_{\le t}$, has hidden state $h_t$, and has drawn $x_{t+1}$. Draft position $k$ guesses $x_{t+1+k}$.
+# The target has read $x_{\le t}$, has hidden state $h_t$, and has drawn $x_{t+1}$. Draft position $k$ guesses
+# $x_{t+1+k}$.
 #
-# *Heads* (MEDUSA {cite}`cai2024medusa`): each $k$ has its own low-rank map of $h_t$. It sees neither $x_{t+1}$ nor the other
-# guesses. *Draft model* (EAGLE {cite}`li2024eagle`): one transformer layer reads $(h_t, x_{t+1})$ for $k = 1$; from then on it
-# reads its own state and its own last guess. It attends to the whole prefix and to its own chain of guesses.
+# *Heads* (MEDUSA {cite}`cai2024medusa`): each $k$ has its own low-rank map of $h_t$. It sees neither $x_{t+1}$ nor
+# the other guesses. *Draft model* (EAGLE {cite}`li2024eagle`): one transformer layer reads $(h_t, x_{t+1})$ for $k =
+# 1$; from then on it reads its own state and its own last guess. It attends to the whole prefix and to its own chain
+# of guesses.
 
 
 # %%
@@ -336,7 +356,7 @@ class TargetStates(NamedTuple):
     logits: Tensor
 
     def targets(self, K: int) -> Tensor:
-        """Logits of p for each anchor t < T - K and draft position: (K, B, T - K, V), position k being that of x_{t+1+k}."""
+        """The target's logits for x_{t+1+k}, k = 1 .. K, at each anchor t < T - K: (K, B, T - K, V)."""
         N = self.tokens.shape[1] - K
         return torch.stack([self.logits[:, k : k + N] for k in range(1, K + 1)])
 
@@ -410,7 +430,7 @@ class DraftModel(_Draft):
             self.head.weight.zero_()
 
     def layer(self, state: Tensor, token: Tensor, memory: list[Tensor], mask: Tensor | None) -> Tensor:
-        """New state (B, N, width) from the last state and token (B, N); extends memory = [keys, values] (B, H, S, E)."""
+        """New state (B, N, width) from the last state and token (B, N); extends memory, [keys, values]."""
         x = self.fuse(torch.cat((norm(state), norm(self.embedding(token))), -1))
         q, *new = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in self.qkv(norm(x)).chunk(3, -1))
         memory[:] = [torch.cat((old, y), 2) for old, y in zip(memory, new, strict=True)] if memory else new
@@ -459,7 +479,8 @@ def norm(x: Tensor) -> Tensor:
 # %% [markdown]
 # ## Training
 #
-# Everything the draft learns from is computed once: the target's states on its own samples. The anchors are all $t < T - K$.
+# Everything the draft learns from is computed once: the target's states on its own samples. The anchors are all $t <
+# T - K$.
 
 
 # %%
@@ -478,8 +499,8 @@ def train_draft(
 ) -> History:
     """Adam with a cosine schedule, in place, on `batch` of the sequences at each step, drawn with the (CPU) generator.
 
-    loss: one of this page's, called with reduction="none" on (K, batch, T - K, V). log: record each step's mean acceptance
-    of the first position. bf16: draft under autocast, losses in float32. Raises ValueError if T <= K.
+    loss: one of this page's, called with reduction="none" on (K, batch, T - K, V). log: record the mean acceptance of
+    the first position. bf16: draft under autocast, losses in float32. Raises ValueError if T <= K.
     """
     B, T = states.tokens.shape
     if T <= draft.K:
@@ -504,7 +525,7 @@ def train_draft(
 
 
 def tune(score: Callable[[list[float]], np.ndarray], rates: list[float], most: int = 9) -> list[float]:
-    """The best of at least three equally spaced (in the logarithm) rates for each column of score(rates) (len(rates), n).
+    """The best rate for each column of score(rates) (len(rates), n); rates, at least three, in geometric progression.
 
     While a best one lies on the edge, the grid grows on that side; RuntimeError beyond `most` rates.
     """
@@ -561,7 +582,7 @@ def resample(p: Tensor, q: Tensor, kept: Tensor, generator: torch.Generator | No
 
 
 class _Reader:
-    """A causal model's logits (B, n, V) after the tokens at positions (B, n); a `DecoderLM` keeps a KV cache if B = 1."""
+    """A causal model's logits (B, n, V) at positions (B, n); one sequence of a `DecoderLM` goes through a KV cache."""
 
     def __init__(self, model: Callable[[Tensor], Tensor], batch: int):
         self.model, self.hidden = model, None
@@ -589,13 +610,13 @@ def speculative_sample(
 ) -> tuple[Tensor, Tensor]:
     """Continues prompt (T,) or (B, T) by max_new tokens of the target's law.
 
-    target, draft: causal models, ids (B, T) -> logits (B, T, V). A `DecoderLM` reads one sequence through its KV cache; other
-    callables are called on whole sequences. `DraftHeads` and `DraftModel` need a `DecoderLM` as target, and one sequence.
+    target, draft: causal models, ids (B, T) -> logits (B, T, V). A `DecoderLM` reads one sequence through its KV
+    cache, other callables get whole sequences. `DraftHeads` and `DraftModel` need a `DecoderLM` as target, and B = 1.
     K = 0 is plain sampling, without a draft. Temperature 0 is greedy.
 
-    Returns the tokens (T + max_new,) or (B, T + max_new), and for every call of the target how many drafted tokens it kept
-    (calls,): 0 to K. The call that reads the prompt, and calls with fewer than K tokens left to draft, are not counted.
-    Raises ValueError for K < 0, max_new < 1, an empty prompt, a temperature below 0, or a draft that the target can't feed.
+    Returns the tokens, (T + max_new,) or (B, T + max_new), and how many drafted tokens each call of the target kept,
+    (calls,), 0 to K. The call that reads the prompt, and calls with fewer than K left to draft, are not counted.
+    Raises ValueError for K < 0, max_new < 1, an empty prompt, temperature < 0, or a draft the target can't feed.
     """
     prompts = prompt if prompt.ndim == 2 else prompt[None]
     B, T = prompts.shape
@@ -643,3 +664,18 @@ def speculative_sample(
             counts.append(kept[active])
     tokens = tokens[:, : T + max_new]
     return (tokens if prompt.ndim == 2 else tokens[0]), torch.cat(counts) if counts else length.new_zeros(0)
+
+
+# %% [markdown]
+# A Markov target over ten tokens and a draft that is its blurred copy.
+
+# %%
+if __name__ == "__main__":
+    generator = torch.Generator().manual_seed(seed)
+    table = 2 * torch.randn(10, 10, generator=generator)
+    blurred = table / 2
+    tokens, kept = speculative_sample(
+        lambda ids: table[ids], lambda ids: blurred[ids], torch.tensor([0]), 4, 40, generator
+    )
+    print("tokens:", *tokens.tolist())
+    print("kept at each call:", *kept.tolist())

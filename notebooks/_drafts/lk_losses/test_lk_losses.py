@@ -1,4 +1,4 @@
-"""Oracles for the chapter's losses, drafts and sampler: finite differences, brute force, and transformers' own sampler."""
+"""Oracles for losses, drafts and sampler: finite differences, brute force, and the sampler of transformers."""
 
 import functools
 import itertools

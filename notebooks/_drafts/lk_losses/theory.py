@@ -57,7 +57,7 @@ overlap = acceptance_rate(p_logits, q_logits).double().cpu().numpy()
 
 
 def acceptance_frequency(swapped: bool) -> tuple[float, float]:
-    """Over 20 pairs: largest distance to the overlap in standard errors, share of exact 95 % intervals that cover it."""
+    """Largest distance to the overlap in standard errors, and share of exact 95 % intervals that cover it."""
     generator = run.torch_generator("acceptance")
     kept = []
     for p, q in zip(p_logits.softmax(-1), q_logits.softmax(-1), strict=True):
@@ -149,8 +149,9 @@ check.that("largest Q_a - alpha", excess, within=(None, 0), control=control, bro
 check.verdict()
 
 # %% [markdown]
-# **The stop-gradient matters.** Without it, LK$_\lambda$'s gradient gains $(\mathrm{KL} - \mathrm{TV})\,\nabla\lambda$. KL is
-# larger than TV where the draft is bad, so the loss would also fall by raising $\bar\alpha$ only to shrink KL's weight.
+# **The stop-gradient matters.** Without it, LK$_\lambda$'s gradient gains $(\mathrm{KL} -
+# \mathrm{TV})\,\nabla\lambda$. KL is larger than TV where the draft is bad, so the loss would also fall by raising
+# $\bar\alpha$ only to shrink KL's weight.
 
 # %%
 honest = gradient(lk_lambda_loss)
@@ -218,9 +219,9 @@ alt = "Gradient length at a uniform draft against vocabulary size: TV falls like
 show(fig, alt=alt, caption="Gradient of each loss at a uniform draft; the target has 8 likely tokens.")
 
 # %% [markdown]
-# **Not from everywhere.** $\|\nabla L_\alpha\|_1 = 2\frac{Q_a}{\alpha}(1 - Q_a)$ is small if $\alpha \gg Q_a$: when $q$ sits on a token
-# that $p$ gives a little mass, that mass alone makes up $\alpha$. From a confidently wrong draft LK$_\alpha$ stalls as TV
-# does, and KL doesn't. LK$_\lambda$ keeps a part of KL, which is a reason to prefer it.
+# **Not from everywhere.** $\|\nabla L_\alpha\|_1 = 2\frac{Q_a}{\alpha}(1 - Q_a)$ is small if $\alpha \gg Q_a$: when
+# $q$ sits on a token that $p$ gives a little mass, that mass alone makes up $\alpha$. From a confidently wrong draft
+# LK$_\alpha$ stalls as TV does, and KL doesn't. LK$_\lambda$ keeps a part of KL, which is a reason to prefer it.
 
 # %%
 p_logits = torch.tensor([[0.0] * 8 + [-4.0]], dtype=torch.float64)
@@ -232,9 +233,10 @@ for name, loss in main_losses.items():
 
 # %% [markdown]
 # ## KL bounds acceptance, loosely
-# Valid, and close to equality somewhere? The largest ratio of the smaller side to the larger says both: above 1 the bound
-# is violated, near 0 it says nothing. Pairs range from nearly equal to nearly disjoint. The third bound:
-# $-\log\alpha \le \sum_v p_v (\log\frac{p_v}{q_v})_+ = \mathrm{KL} + \sum_v p_v (\log\frac{q_v}{p_v})_+$, and $\log x \le x - 1$.
+# Valid, and close to equality somewhere? The largest ratio of the smaller side to the larger says both: above 1 the
+# bound is violated, near 0 it says nothing. Pairs range from nearly equal to nearly disjoint. The third bound:
+# $-\log\alpha \le \sum_v p_v (\log\frac{p_v}{q_v})_+ = \mathrm{KL} + \sum_v p_v (\log\frac{q_v}{p_v})_+$, and $\log x
+# \le x - 1$.
 
 # %%
 check = claim("bounds")
@@ -291,8 +293,8 @@ check.verdict()
 
 # %% [markdown]
 # ## Without capacity, two
-# The target is a mixture of unit Gaussians at $\pm m$ on a grid, 0.7 of it on the left; the draft is one Gaussian. KL has a
-# known optimum: it matches mean and variance. TV, and LK$_\alpha$ with it, would rather cover one mode well.
+# The target is a mixture of unit Gaussians at $\pm m$ on a grid, 0.7 of it on the left; the draft is one Gaussian. KL
+# has a known optimum: it matches mean and variance. TV, and LK$_\alpha$ with it, would rather cover one mode well.
 
 # %%
 check = claim("kl-optimum-is-not-alpha-optimum")
@@ -350,13 +352,13 @@ for ax, (name, loss), color in zip(axes, (("KL", kl_loss), ("acceptance", tv_los
     ax.set(ylabel="density")
     ax.legend(loc="upper right")
 axes[1].set(xlabel="x", xlim=(-8, 8))
-alt = "The Gaussian best for KL is wide and covers both peaks of the target; the one best for acceptance sits on the larger peak."
+alt = "The Gaussian best for KL is wide and covers both peaks; the one best for acceptance sits on the larger peak."
 show(fig, alt=alt, caption="The best single Gaussian for KL (top) and for acceptance (bottom).", headline=True)
 
 # %% [markdown]
 # ## How the gain depends on capacity
-# Softmax drafts of rank $r$ for 64 contexts and 128 tokens; the target has rank 32. Adam, each loss at its best rate for
-# each rank (at least three, chosen on another target), paired over targets.
+# Softmax drafts of rank $r$ for 64 contexts and 128 tokens; the target has rank 32. Adam, each loss at its best rate
+# for each rank (at least three, chosen on another target), paired over targets.
 
 # %%
 check = claim("capacity-sweep")
@@ -365,7 +367,7 @@ sweep["LK-lambda"] = partial(lk_lambda_loss, group_dims=2)
 
 
 def low_rank(stream: str, loss, rates: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """alpha and KL, (count, ranks, n), of drafts of each rank on `count` targets, trained at each of rates (ranks, n)."""
+    """alpha and KL, (count, ranks, n), of drafts of each rank on `count` targets, trained at rates (ranks, n)."""
     draw = partial(torch.randn, generator=run.torch_generator(stream), device=run.device)
     p_logits = (2 * draw(count, 64, 32) @ draw(count, 32, 128) / 32**0.5)[:, None]
     groups = []  # the factors of each rank and rate; the rates of one rank start alike
@@ -421,13 +423,13 @@ top.set(ylabel=r"acceptance $\alpha$", xscale="log")
 top.legend()
 bottom.set(xlabel="rank r of the draft (target: 32)", ylabel="LK-lambda minus KL")
 bottom.set_xticks(run.ranks, run.ranks)
-alt = "Acceptance against draft rank for five losses; the gain of LK-lambda over KL peaks at middle rank and ends at zero."
+alt = "Acceptance against draft rank for five losses; LK-lambda's gain over KL peaks at middle rank and ends at zero."
 show(fig, alt=alt, caption="Acceptance of low-rank drafts, 95 % bands over targets.")
 
 # %% [markdown]
 # ## A smaller draft vocabulary
-# Zipf-like targets over 512 tokens, 32 contexts; the draft knows the 64 most frequent tokens. With full rank KL reaches the
-# bound as well: its optimum $p_v / \sum_S p$ lies above $p$ everywhere on $S$. With rank 4 they part.
+# Zipf-like targets over 512 tokens, 32 contexts; the draft knows the 64 most frequent tokens. With full rank KL
+# reaches the bound as well: its optimum $p_v / \sum_S p$ lies above $p$ everywhere on $S$. With rank 4 they part.
 
 # %%
 check = claim("vocab-truncation")
@@ -472,8 +474,8 @@ check.verdict()
 
 # %% [markdown]
 # ## One-hot targets
-# If $p$ is one-hot at $y$, $\min(p_v, q_v)$ is $q_y$ at $y$ and 0 elsewhere. LK$_\alpha$ then is cross-entropy: it gains nothing on
-# greedy labels. Broken: a label smoothed by 1 %.
+# If $p$ is one-hot at $y$, $\min(p_v, q_v)$ is $q_y$ at $y$ and 0 elsewhere. LK$_\alpha$ then is cross-entropy: it
+# gains nothing on greedy labels. Broken: a label smoothed by 1 %.
 
 # %%
 check = claim("one-hot-degenerate")
@@ -496,8 +498,9 @@ check.verdict()
 
 # %% [markdown]
 # ## TV reweights contexts
-# Token by token, TV's gradient is LK$_\alpha$'s times $\alpha$. A draft too small to serve two contexts, here one row of logits for
-# both, is torn between them: TV follows the one that is already good. Adam rescales the sum of both gradients, not their ratio.
+# Token by token, TV's gradient is LK$_\alpha$'s times $\alpha$. A draft too small to serve two contexts, here one row
+# of logits for both, is torn between them: TV follows the one that is already good. Adam rescales the sum of both
+# gradients, not their ratio.
 
 # %%
 check = claim("tv-reweights")
@@ -510,7 +513,7 @@ check.that(name, error, within=exact, control=control, broken="alpha left out")
 
 
 def rescue(peak: float) -> float:
-    """LK-alpha minus TV: alpha in the worse of two contexts on disjoint tokens, the first with mass `peak` on one of them."""
+    """LK-alpha minus TV in alpha of the worse of two contexts on disjoint tokens; the first has mass `peak` on one."""
     p = torch.zeros(2, 32, device=run.device)
     p[0, 0], p[0, 1:16], p[1, 16:] = peak, (1 - peak) / 15, 1 / 16
     worse = []

@@ -75,7 +75,8 @@ def stays_inside(pi: tuple[int, int], h: int, w: int) -> Tensor:
 #
 # The paper's $N_\theta$ sees $[\phi_i,\phi_{\pi(i)}]$ (`pair="concat"`). Its first layer is linear, so we apply it once
 # to each pixel and not once to each pair: $B\,[\phi_i,\phi_{\pi(i)}]=B_1\phi_i+(P_\pi B_2\phi)_i$. With
-# `pair="difference"` it sees $(\phi_i-\phi_{\pi(i)})^2$, which learns in hundreds of steps what takes the other thousands.
+# `pair="difference"` it sees $(\phi_i-\phi_{\pi(i)})^2$, which learns in hundreds of steps what takes the
+# other thousands.
 
 
 # %%
@@ -177,7 +178,8 @@ def stack_window(rows: dict[tuple[int, int], Tensor]) -> Tensor:
 
 def mirror(weights: dict[tuple[int, int], Tensor]) -> Tensor:
     """Rows of K: (b, c, 2R+1, 2R+1, h, w); the entry [..., dy+R, dx+R, i] couples pixel i with i + (dx, dy)."""
-    return stack_window({inverse(pi): permute(w, inverse(pi)) for pi, w in weights.items()} | weights)  # P_pi^T w_pi, w_pi
+    # P_pi^T w_pi for the other half, w_pi for H
+    return stack_window({inverse(pi): permute(w, inverse(pi)) for pi, w in weights.items()} | weights)
 
 
 def neighbours(x: Tensor, R: int) -> Tensor:

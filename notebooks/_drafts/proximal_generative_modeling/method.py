@@ -510,6 +510,5 @@ if __name__ == "__main__":
         prox_l1, lambda x: 2 * (x - 1.2), *schedule, torch.zeros(10_000), torch.Generator().manual_seed(seed), cap=0.1
     )
     law = annealed_law_1d(prox_l1, lambda x: 2 * (x - 1.2), *schedule, dirac(np.linspace(-4, 6, 501), 0.0))
-    print(
-        f"{trace.nfe} steps; mean {x.mean():.3f}, exact {law.p @ law.x:.3f}; variance {x.var():.3f}, exact {law.variance:.3f}"
-    )
+    print(f"after {trace.nfe} steps: mean {x.mean():.3f}, exact {law.p @ law.x:.3f}")
+    print(f"variance {x.var():.3f}, exact {law.variance:.3f}")
