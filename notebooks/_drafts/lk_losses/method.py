@@ -49,6 +49,12 @@ def log_probabilities(
     Temperature 0 is greedy: one-hot distributions at the largest logit.
     Raises ValueError if the shapes don't match, for logits that aren't floats, or for a negative temperature.
     """
+    _check(p_logits, q_logits, draft_vocab, temperature)
+    log_p, log_q = (_log_softmax(logits, temperature) for logits in (p_logits.detach(), q_logits))
+    return (log_p if draft_vocab is None else log_p[..., draft_vocab]), log_q
+
+
+def _check(p_logits: Tensor, q_logits: Tensor, draft_vocab: Tensor | None = None, temperature: float = 1.0) -> None:
     S = p_logits.shape[-1] if draft_vocab is None else draft_vocab.numel()
     if q_logits.shape != (*p_logits.shape[:-1], S):
         raise ValueError(f"q_logits has shape {tuple(q_logits.shape)}: must be {(*p_logits.shape[:-1], S)}")
@@ -57,8 +63,6 @@ def log_probabilities(
             raise ValueError(f"{name} has type {logits.dtype}: must be floating point")
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature={temperature}: must be 0 (greedy) or positive and finite")
-    log_p, log_q = (_log_softmax(logits, temperature) for logits in (p_logits.detach(), q_logits))
-    return (log_p if draft_vocab is None else log_p[..., draft_vocab]), log_q
 
 
 def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
@@ -289,7 +293,9 @@ def fused_lk_loss(p_logits: Tensor, q_logits: Tensor, eta: float | None = 3.0) -
 
     p_logits, q_logits (..., V) -> scalar. Meant for healthy overlaps: below float32's tiny, $-\log\alpha$ is cut off.
     """
-    log_probabilities(p_logits[..., :0, :], q_logits[..., :0, :])  # its checks of shapes and types, on no data
+    _check(p_logits, q_logits)
+    if eta is not None and not eta >= 0:
+        raise ValueError(f"eta={eta}: must be at least 0, or None for LK-alpha")
     return _reduce(_FusedLK.apply(p_logits.detach(), q_logits, eta), "mean")
 
 

@@ -90,7 +90,8 @@ p_table, q_table = normal("Markov target and draft", 2, 6, 6).float()
 def sequence_test(K: int) -> float:
     """p-value of the sampled sequences under the target's law; cells that expect fewer than 5 are pooled."""
     prompt = torch.zeros(run.draws, 1, dtype=torch.long, device=run.device)
-    tokens, _ = speculative_sample(p_table.__getitem__, q_table.__getitem__, prompt, K, 3, run.torch_generator(f"{K=}"))
+    tables, generator = (p_table.__getitem__, q_table.__getitem__), run.torch_generator(f"{K=}")
+    tokens, _ = speculative_sample(*tables, prompt, K, 3 + K, generator)  # K more, or the last calls would draft fewer
     p = p_table.double().softmax(-1)
     expected = torch.einsum("a,ab,bc->abc", p[0], p, p).flatten().cpu().numpy() * run.draws
     seen = torch.bincount(tokens[:, 1] * 36 + tokens[:, 2] * 6 + tokens[:, 3], minlength=216).cpu().numpy()

@@ -371,8 +371,8 @@ def wasserstein1(a: Law, b: Law) -> float:
 # $$E\Big[1-\exp\Big(-\tfrac1d\|D_\theta(\mu_tX_0+s_tZ,t)-X_0\|^2/\zeta^2\Big)\Big],\qquad
 #   \mathrm{prox}_{\lambda g}(x)\approx D_\theta(\mu_tx,t),\quad \lambda=s_t^2/\mu_t^2 .$$
 #
-# `ProxNet` takes $x=x_t/\mu_t$ and $\lambda$ and does the scaling by $\mu_t=(1+\lambda)^{-1/2}$ itself. The network's
-# part is the correction to the prox of $N(0,\sigma^2I)$, in units of that Gaussian's posterior deviation (the
+# `ProxNet` takes $x=x_t/\mu_t$ and $\lambda$: divided by its deviation, either input is the same. The network's part
+# is the correction to the prox of $N(0,\sigma^2I)$, in units of that Gaussian's posterior deviation (the
 # parametrisation of {cite}`karras2022elucidating`).
 
 
@@ -412,7 +412,7 @@ class ProxNet(nn.Module):
         """lambda_: one number, or a tensor that broadcasts against x."""
         lambda_ = torch.as_tensor(lambda_, device=x.device, dtype=x.dtype)
         shrink = self.sigma**2 / (self.sigma**2 + lambda_)  # the prox of N(0, sigma^2) is shrink x
-        inputs = x * ((1 + lambda_) ** -0.5).expand(x.shape) / ((self.sigma**2 + lambda_) / (1 + lambda_)).sqrt()
+        inputs = x / (self.sigma**2 + lambda_).sqrt()  # of variance 1
         if lambda_.numel() == 1:  # one level for all: one code for all
             level = lambda_.log().reshape(1, 1) / 4
         else:

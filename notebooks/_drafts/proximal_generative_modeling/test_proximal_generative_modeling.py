@@ -272,6 +272,14 @@ def test_network_shapes_levels_and_batching(conv):
     torch.testing.assert_close(net(x, 1e-10), x, atol=1e-3, rtol=0)
 
 
+@pytest.mark.parametrize("lambda_", [0.01, 5.0])
+def test_network_sees_inputs_of_variance_one(lambda_):
+    net, seen = method.ProxNet((4,), 8, 1, sigma=0.6), []
+    net.layers[0].register_forward_hook(lambda layer, inputs, out: seen.append(inputs[0].std().item()))
+    net(math.sqrt(0.36 + lambda_) * torch.randn(20_000, 4, generator=generator()), lambda_)
+    assert seen == pytest.approx([1], rel=0.02)
+
+
 def test_training_on_a_gaussian_finds_its_prox():
     g = generator()
     torch.manual_seed(0)
